@@ -1,0 +1,142 @@
+"""From arguments and data to one run's settled facts; whatever can be refused is refused here, before weights are loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+from accelerate import PartialState
+from transformers import PretrainedConfig
+
+from amp_recipes.batching import total_windows, warmup_steps
+from amp_recipes.checkpointing import require_checkpointing
+from amp_recipes.levers import CheckpointingPolicy, Levers, RunArguments, TextArguments, parse_checkpointing
+from amp_recipes.models import load_config, load_tokenizer, position_limit, resolve_max_length
+from amp_recipes.precision import MixedPrecision, launcher_command, resolve_mixed_precision, stated_by_accelerate
+from amp_recipes.resume import check_checkpoint
+from amp_recipes.startup import Startup
+from amp_recipes.tasks import TextData
+from amp_recipes.trackers import resolve_trackers
+
+__all__ = ["TextRun", "resolve_text_run"]
+
+GPU_WORKERS = 2  # padding is cheap; two keep any GPU fed, and on a CPU they would take cores from the model
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRun:
+    """What one run of a text recipe will do.
+
+    Attributes
+    ----------
+    precision : MixedPrecision
+    checkpointing : CheckpointingPolicy
+    trackers : list of str
+    config : PretrainedConfig
+        With the task's labels.
+    tokenizer : PreTrainedTokenizerBase
+    max_length, position_limit : int, int or None
+        In tokens.
+    micro_batch_size : int
+        Most examples in one forward/backward on one device.
+    micro_batches : int
+        Of a full window, on the device with the largest share.
+    windows, warmup : int
+        Of the whole run; a window is one optimizer step.
+    workers, pin_memory : int, bool
+        For the data loaders.
+    facts : dict
+        What a checkpoint must share with the run that resumes from it.
+    """
+
+    precision: MixedPrecision
+    checkpointing: CheckpointingPolicy
+    trackers: list[str]
+    config: PretrainedConfig
+    tokenizer: Any
+    max_length: int
+    position_limit: int | None
+    micro_batch_size: int
+    micro_batches: int
+    windows: int
+    warmup: int
+    workers: int
+    pin_memory: bool
+    facts: dict[str, Any]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the plain values among these, for the record."""
+        return {
+            "mixed_precision": self.precision.value,
+            "model_type": self.config.model_type,
+            "max_length": self.max_length,
+            "world_size": self.facts["world size"],
+            "global_batch_size": self.facts["global batch size"],
+            "micro_batch_size": self.micro_batch_size,
+            "micro_batches_per_window": self.micro_batches,
+            "windows": self.windows,
+            "warmup_steps": self.warmup,
+            "dataloader_num_workers": self.workers,
+            "trackers": self.trackers,
+        }
+
+
+def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> TextRun:
+    """Settle precision, lengths, batches and steps.
+
+    Raises
+    ------
+    InputError
+        If hardware, model, data, checkpoint and arguments can't go together.
+    """
+    levers: Levers
+    run: RunArguments
+    text: TextArguments
+    levers, run, text = startup.arguments.groups
+    policy = parse_checkpointing(levers.activation_checkpointing)
+    precision = resolve_mixed_precision(
+        levers,
+        startup.arguments.sources["mixed_precision"],
+        state.device,
+        stated=stated_by_accelerate(os.environ, launcher_command()),
+    )
+    trackers = resolve_trackers(run)
+    config = load_config(text, data)
+    require_checkpointing(config, policy)
+    max_length = resolve_max_length(text, config)
+    share = math.ceil(levers.global_batch_size / state.num_processes)
+    micro_batch_size = min(levers.micro_batch_size or share, share)
+    windows = total_windows(len(data.train), levers.global_batch_size, run.num_train_epochs, run.max_train_steps)
+    on_gpu = state.device.type not in ("cpu", "mps")
+    facts = {
+        "mixed precision": precision.value,
+        "dtype": levers.dtype,
+        "world size": state.num_processes,
+        "model type": config.model_type,
+        "training data": data.train.fingerprint(),
+        "max length": max_length,
+        "global batch size": levers.global_batch_size,
+        "grouping by length": levers.group_by_length,
+        "seed": run.seed,
+        "windows": windows,
+    }
+    if startup.resume_from is not None:
+        check_checkpoint(startup.resume_from, facts)
+    return TextRun(
+        precision=precision,
+        checkpointing=policy,
+        trackers=trackers,
+        config=config,
+        tokenizer=load_tokenizer(text, config),
+        max_length=max_length,
+        position_limit=position_limit(config),
+        micro_batch_size=micro_batch_size,
+        micro_batches=math.ceil(share / micro_batch_size),
+        windows=windows,
+        warmup=warmup_steps(windows, run.warmup_ratio, run.num_warmup_steps),
+        workers=(GPU_WORKERS if on_gpu else 0) if run.dataloader_num_workers is None else run.dataloader_num_workers,
+        pin_memory=state.device.type == "cuda",
+        facts=facts,
+    )
