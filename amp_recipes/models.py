@@ -66,18 +66,21 @@ def load_config(text: TextArguments, data: TextData) -> PretrainedConfig:
     name = resolve_model_path(str(text.model_name_or_path))
     names = data.label_names or ("score",)
     try:
-        config = AutoConfig.from_pretrained(
-            name,
-            trust_remote_code=text.trust_remote_code,
-            num_labels=len(names),
-            id2label=dict(enumerate(names)),
-            label2id={label: index for index, label in enumerate(names)},
-        )
+        config = AutoConfig.from_pretrained(name, trust_remote_code=text.trust_remote_code)
     except (OSError, ValueError) as error:
         message = " ".join(str(error).split())
         if "trust_remote_code" in message:
             message = "the model brings its own code; read it, then say --trust_remote_code if you trust it"
         raise InputError(f"--model_name_or_path {text.model_name_or_path}: {message[:300]}") from None
+    has_head = any("SequenceClassification" in architecture for architecture in config.architectures or ())
+    if has_head and config.num_labels != len(names) and not text.ignore_mismatched_sizes:
+        raise InputError(
+            f"--model_name_or_path {text.model_name_or_path}: its classification head has {config.num_labels} outputs and the "
+            f"task needs {len(names)}; say --ignore_mismatched_sizes to replace it"
+        )
+    config.num_labels = len(names)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {label: index for index, label in enumerate(names)}
     if text.dropout is not None:
         _set_dropout(config, text.dropout)
     config.problem_type = "single_label_classification" if data.label_names else "regression"
@@ -185,9 +188,11 @@ def tokenize(split: TextSplit, tokenizer: Any, max_length: int, *, description: 
 
 def _tokenizer_identity(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    content = backend.to_str() if backend is not None else json.dumps(sorted(tokenizer.get_vocab().items()))
-    parts = [content, str(tokenizer.truncation_side), str(tokenizer.model_input_names), type(tokenizer).__name__]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    content = json.loads(backend.to_str()) if backend is not None else sorted(tokenizer.get_vocab().items())
+    if isinstance(content, dict):  # these two are what the last call asked for, not what the tokenizer is
+        content = {key: value for key, value in content.items() if key not in ("truncation", "padding")}
+    parts = [content, tokenizer.truncation_side, tokenizer.model_input_names, type(tokenizer).__name__]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def load_classifier(text: TextArguments, levers: Levers, config: PretrainedConfig) -> PreTrainedModel:
@@ -214,7 +219,4 @@ def load_classifier(text: TextArguments, levers: Levers, config: PretrainedConfi
             **options,
         )
     except (OSError, ValueError, ImportError, RuntimeError) as error:
-        message = " ".join(str(error).split())
-        if "mismatch" in message.lower():
-            message = "its classification head has another size than the task; say --ignore_mismatched_sizes to replace it"
-        raise InputError(f"--model_name_or_path {text.model_name_or_path}: {message[:300]}") from None
+        raise InputError(f"--model_name_or_path {text.model_name_or_path}: {' '.join(str(error).split())[:300]}") from None

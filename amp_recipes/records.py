@@ -241,8 +241,8 @@ class Throughput:
         counts = gather_object([dataclasses.astuple(self)])
         examples, tokens, padded = (sum(column) for column in zip(*counts, strict=True))
         return {
-            "examples_per_second": examples / train_seconds if examples else 0.0,
-            "tokens_per_second": tokens / train_seconds if tokens else 0.0,
+            "examples_per_second": examples / train_seconds if train_seconds else 0.0,
+            "tokens_per_second": tokens / train_seconds if train_seconds else 0.0,
             "padding_share": 1 - tokens / padded if padded else 0.0,
         }
 

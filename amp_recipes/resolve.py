@@ -47,6 +47,10 @@ class TextRun:
         Of the whole run; a window is one optimizer step.
     workers, pin_memory : int, bool
         For the data loaders.
+    hub : str
+        What asking the Hub gave; see `Startup`.
+    resumed_from : str or None
+        A checkpoint folder.
     facts : dict
         What a checkpoint must share with the run that resumes from it.
     """
@@ -64,6 +68,8 @@ class TextRun:
     warmup: int
     workers: int
     pin_memory: bool
+    hub: str
+    resumed_from: str | None
     facts: dict[str, Any]
 
     def describe(self) -> dict[str, Any]:
@@ -80,6 +86,8 @@ class TextRun:
             "warmup_steps": self.warmup,
             "dataloader_num_workers": self.workers,
             "trackers": self.trackers,
+            "hub": self.hub,
+            "resumed_from": self.resumed_from,
         }
 
 
@@ -138,5 +146,7 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
         warmup=warmup_steps(windows, run.warmup_ratio, run.num_warmup_steps),
         workers=(GPU_WORKERS if on_gpu else 0) if run.dataloader_num_workers is None else run.dataloader_num_workers,
         pin_memory=state.device.type == "cuda",
+        hub=startup.hub,
+        resumed_from=None if startup.resume_from is None else str(startup.resume_from),
         facts=facts,
     )

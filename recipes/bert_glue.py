@@ -178,7 +178,7 @@ def main() -> None:
         if accelerator.is_main_process:
             unwrapped.save_pretrained(RUN.output_dir)
             resolved.tokenizer.save_pretrained(RUN.output_dir)
-    totals = throughput.gather(accelerator, record.seconds["train"])
+    totals = throughput.gather(accelerator, record.seconds.get("train", 0.0))
     record.finish(progress, totals, peak_memory(accelerator.device), primary_metric(DATA.metric))
     if accelerator.is_main_process:
         record.write(RUN.output_dir)

@@ -50,15 +50,14 @@ def shared_data() -> Path:
     return SHARED
 
 
-def make_tokenizer(folder: Path) -> Any:
+def make_tokenizer() -> Any:
     """A WordPiece tokenizer over the words of these tests, with BERT's special tokens."""
     from transformers import BertTokenizerFast
 
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *POSITIVE, *NEGATIVE, *NEUTRAL]
     vocabulary += [word for word in (*letters, *(f"##{letter}" for letter in letters)) if word not in vocabulary]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    return BertTokenizerFast(vocab_file=str(folder / "vocab.txt"))
+    return BertTokenizerFast(vocab={word: index for index, word in enumerate(vocabulary)})
 
 
 def tiny_config(family: str, **changes: Any) -> Any:
@@ -86,7 +85,7 @@ def make_tiny_model(folder: Path, family: str, **changes: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     AutoModelForSequenceClassification.from_config(tiny_config(family, **changes)).save_pretrained(folder)
-    make_tokenizer(folder).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
     return folder
 
 

@@ -29,8 +29,8 @@ class TinyRegressor(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    tokenizer = make_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+def tokenizer():
+    tokenizer = make_tokenizer()
     tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     return tokenizer
 
