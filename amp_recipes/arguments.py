@@ -98,7 +98,7 @@ def _add_flag(group: argparse._ArgumentGroup, field: dataclasses.Field, annotati
     members = [a for a in typing.get_args(annotation) if a is not type(None)]
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         (annotation,) = members  # `X | None`: None is "not said" and has no spelling of its own
-    default = "" if field.default in (None, "", False) else f" [default: {field.default}]"
+    default = "" if field.default in (None, "") or field.default is False else f" [default: {field.default}]"
     options: dict[str, Any] = {"help": (field.metadata["help"] + default).replace("%", "%%")}
     if typing.get_origin(annotation) is Literal:
         options |= {"choices": typing.get_args(annotation), "type": str}
@@ -133,10 +133,13 @@ class _AsWritten(yaml.BaseLoader):
 
 
 def _mapping_without_repeats(loader: yaml.BaseLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    where = f"--config {node.start_mark.name}"
+    if not all(isinstance(key, yaml.ScalarNode) for key, _ in node.value):
+        raise InputError(f"{where}: a list or mapping stands where a name should; every flag is one `name: value` line")
     keys = [loader.construct_object(key) for key, _ in node.value]
     for key in keys:
         if keys.count(key) > 1:
-            raise InputError(f"{node.start_mark.name}: key {key!r} is given twice; keep one")
+            raise InputError(f"{where}: key {key!r} is given twice; keep one")
     return {loader.construct_object(k): loader.construct_object(v, deep=True) for k, v in node.value}
 
 
@@ -165,9 +168,10 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, str]:
         raise InputError(f"--config {path}: expected lines of `name: value`, found a {type(content).__name__}")
     values = {}
     for key, value in content.items():
-        if isinstance(value, dict):
-            raise InputError(f"--config {path}: {key!r} holds a nested mapping; every flag is one `name: value` line")
-        text = ",".join(value) if isinstance(value, list) else value
+        items = value if isinstance(value, list) else [value]
+        if not all(isinstance(item, str) for item in items):
+            raise InputError(f"--config {path}: {key!r} holds a nested list or mapping; every flag is one `name: value` line")
+        text = ",".join(items)
         if text not in ("", "null", "~"):
             values[key] = text
     return values
@@ -223,7 +227,7 @@ def read_arguments(
     Raises
     ------
     InputError
-        All problems at once: unknown flags and keys (with the near one), wrong types, values that can't be.
+        Unknown flags and keys (with the near one), then the first wrong type, then all values that can't be at once.
     """
     parser = build_parser(group_types, description)
     flags = _parse(parser, argv, "")

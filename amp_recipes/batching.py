@@ -39,7 +39,7 @@ def epoch_windows(
     lengths : sequence of int, shape (n_examples,)
         Tokens of each example. Read only if `group_by_length`.
     global_batch_size : int
-        Examples per window; the last window of the epoch may be shorter.
+        Examples per window; one window of the epoch may be shorter, the last one unless `group_by_length`.
     seed, epoch : int
         Not negative.
     group_by_length : bool
@@ -48,7 +48,7 @@ def epoch_windows(
     Returns
     -------
     list of list of int
-        Indices into `lengths`. Within a window the longest example comes first.
+        Indices into `lengths`. With `group_by_length` the longest example of a window comes first.
     """
     generator = np.random.default_rng([seed, epoch])
     order = generator.permutation(len(lengths)).tolist()
@@ -106,7 +106,7 @@ def piece_weight(examples: int, window_examples: int, world_size: int) -> float:
 
 def warmup_steps(total: int, warmup_ratio: float, num_warmup_steps: int | None) -> int:
     """Warm-up in optimizer steps: as said, or the ratio rounded up, and never the whole run."""
-    wanted = math.ceil(total * warmup_ratio) if num_warmup_steps is None else num_warmup_steps
+    wanted = math.ceil(round(total * warmup_ratio, 6)) if num_warmup_steps is None else num_warmup_steps
     return min(wanted, total - 1)
 
 
@@ -129,5 +129,7 @@ def learning_rate_factor(kind: str, step: int, *, total: int, warmup: int) -> fl
         return (step + 1) / (warmup + 1)
     if kind == "constant":
         return 1.0
+    if kind not in ("linear", "cosine"):
+        raise ValueError(f"kind {kind!r}: expected linear, cosine or constant")
     progress = min(1.0, (step - warmup) / max(1, total - warmup))
     return 1.0 - progress if kind == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import MutableMapping
 
@@ -20,22 +20,22 @@ def hub_is_reachable(environ: MutableMapping[str, str] | None = None, *, timeout
     Parameters
     ----------
     environ : mapping, optional
-        Environment variables; HF_HUB_OFFLINE set to true answers False without asking.
+        Environment variables; HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE set to true answers False without asking.
     timeout : float
         Seconds for everything, name resolution included, which a socket's own time-out does not bound.
     """
     environ = os.environ if environ is None else environ
-    if environ.get("HF_HUB_OFFLINE", "").lower() in TRUE:
+    if (environ.get("HF_HUB_OFFLINE") or environ.get("TRANSFORMERS_OFFLINE", "")).lower() in TRUE:  # as huggingface_hub does
         return False
     endpoint = environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     answers: list[bool] = []
 
     def ask() -> None:
-        request = urllib.request.Request(f"{endpoint}/{PROBED_FILE}", method="HEAD")
         try:
+            request = urllib.request.Request(f"{endpoint}/{PROBED_FILE}", method="HEAD")
             with urllib.request.urlopen(request, timeout=timeout) as response:
                 answers.append(response.status < 400)
-        except (urllib.error.URLError, OSError, ValueError):  # refused, unknown host, 4xx of a proxy, malformed endpoint
+        except (OSError, ValueError, http.client.HTTPException):  # refused, no such host, 4xx, not HTTP, malformed endpoint
             answers.append(False)
 
     thread = threading.Thread(target=ask, daemon=True)

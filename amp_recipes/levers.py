@@ -15,6 +15,7 @@ from amp_recipes.arguments import argument
 
 __all__ = ["CheckpointingPolicy", "Levers", "RunArguments", "TextArguments", "parse_checkpointing"]
 
+LARGEST_SCALE = 2.0**127
 SCALER_FIELDS = ("init_scale", "growth_factor", "backoff_factor", "growth_interval")
 
 
@@ -99,8 +100,8 @@ class Levers:
             found.append("--mixed_precision fp8: not supported by these recipes; choose bf16 (Ampere or later) or fp16")
         elif self.mixed_precision not in (None, "no", "fp16", "bf16"):
             found.append(f"--mixed_precision {self.mixed_precision}: expected no, fp16 or bf16")
-        if self.init_scale is not None and self.init_scale <= 0:
-            found.append(f"--init_scale {self.init_scale:g}: must be above 0")
+        if self.init_scale is not None and not 0 < self.init_scale <= LARGEST_SCALE:
+            found.append(f"--init_scale {self.init_scale:g}: must be above 0 and at most 2^127, what fp32 holds")
         if self.growth_factor is not None and self.growth_factor <= 1:
             found.append(f"--growth_factor {self.growth_factor:g}: must be above 1, or the scale would never grow")
         if self.backoff_factor is not None and not 0 < self.backoff_factor < 1:
@@ -150,7 +151,9 @@ class RunArguments:
     weight_decay: float = argument(0.01, "AdamW's decay, not applied to biases and LayerNorm weights")
     num_train_epochs: int = argument(3, "passes over the training examples")
     max_train_steps: int | None = argument(None, "stop after this many windows (optimizer steps); shortens the LR schedule too")
-    lr_scheduler_type: Literal["linear", "cosine", "constant"] = argument("linear", "how the LR goes to 0 after warm-up")
+    lr_scheduler_type: Literal["linear", "cosine", "constant"] = argument(
+        "linear", "what the LR does after warm-up: falls to 0, or stays"
+    )
     warmup_ratio: float = argument(0.1, "share of the optimizer steps that raise the LR from 0")
     num_warmup_steps: int | None = argument(None, "warm-up in optimizer steps, instead of warmup_ratio")
     max_grad_norm: float = argument(1.0, "clip the gradient of each window to this norm; 0 turns clipping off")
@@ -178,7 +181,9 @@ class RunArguments:
         for name in ("weight_decay", "max_grad_norm", "num_warmup_steps", "dataloader_num_workers", "seed"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                found.append(f"--{name} {value:g}: must not be negative")
+                found.append(f"--{name} {value}: must not be negative")
+        if self.seed >= 2**32:  # numpy's limit
+            found.append(f"--seed {self.seed}: must be below 2**32")
         if self.learning_rate <= 0:
             found.append(f"--learning_rate {self.learning_rate:g}: must be above 0")
         if not 0 <= self.warmup_ratio < 1:
@@ -221,12 +226,13 @@ class TextArguments:
         if self.dropout is not None and not 0 <= self.dropout < 1:
             found.append(f"--dropout {self.dropout:g}: a probability, from 0 up to but not including 1")
         if (self.train_file is None) != (self.validation_file is None):
-            given, missing = ("train_file", "validation_file") if self.train_file else ("validation_file", "train_file")
+            names = ("train_file", "validation_file")
+            given, missing = names if self.validation_file is None else reversed(names)
             found.append(f"--{given} without --{missing}: training needs both; give --{missing} FILE too")
         if self.train_file is None:
             found += [
-                f"--{name} {getattr(self, name)}: names a column of your own file; give --train_file and --validation_file"
-                for name in ("text_column", "text_pair_column", "label_column")
+                f"--{name} {getattr(self, name)}: says something about your own file; give --train_file and --validation_file"
+                for name in ("text_column", "text_pair_column", "label_column", "problem_type")
                 if getattr(self, name) is not None
             ]
         return found

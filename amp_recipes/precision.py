@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.commands.config.config_args import (
     default_json_config_file,
     default_yaml_config_file,
@@ -34,6 +34,7 @@ __all__ = [
     "describe_hardware",
     "loss_scale",
     "resolve_mixed_precision",
+    "start_state",
     "stated_by_accelerate",
 ]
 
@@ -117,6 +118,30 @@ def _launch_flags(options: Sequence[str]) -> dict[str, str]:
 
 def _default_config_file() -> str:
     return default_yaml_config_file if os.path.isfile(default_yaml_config_file) else default_json_config_file
+
+
+def start_state(environ: Mapping[str, str] | None = None) -> PartialState:
+    """Join the processes of this run, on CPUs where there is no accelerator.
+
+    Without `cpu=True`, accelerate 1.15 leaves processes that torchrun started on a machine without GPUs unjoined: each trains
+    alone, believes to be rank 0, and writes over the others' output.
+
+    Raises
+    ------
+    InputError
+        If this process still counts fewer processes than were started.
+    """
+    environ = os.environ if environ is None else environ
+    asked_for_cpu = environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes", "y", "on", "t")
+    started = int(environ.get("WORLD_SIZE", "1"))
+    alone_on_cpu = started > 1 and not torch.accelerator.is_available()
+    state = PartialState(cpu=asked_for_cpu or alone_on_cpu)
+    if state.num_processes != started:
+        raise InputError(
+            f"{started} processes were started and accelerate joined {state.num_processes}: they would train apart and write "
+            "over each other; launch with a config of configs/accelerate, or on CPUs with ACCELERATE_USE_CPU=true torchrun"
+        )
+    return state
 
 
 def launcher_command() -> list[str]:

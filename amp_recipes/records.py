@@ -60,13 +60,15 @@ def _versions() -> dict[str, str | None]:
 
 def environment(hardware: Mapping[str, Any]) -> dict[str, Any]:
     """Describe where a run happens: versions, platform, the commit of this checkout, and `hardware` as the caller found it."""
-    status = _git("status", "--porcelain")
+    # an installed copy may lie inside somebody else's checkout, whose commit says nothing about this code
+    is_checkout = _git("rev-parse", "--show-toplevel") == str(Path(__file__).resolve().parent.parent)
+    status = _git("status", "--porcelain") if is_checkout else None
     return {
         "versions": _versions(),
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
         "hardware": dict(hardware),
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": _git("rev-parse", "HEAD") if is_checkout else None,
         "uncommitted_changes": None if status is None else bool(status),
     }
 
@@ -234,7 +236,7 @@ class Throughput:
         self.tokens += micro_batch.tokens
         self.padded_tokens += micro_batch.padded_tokens
 
-    def gather(self, accelerator: Any, train_seconds: float) -> dict[str, float]:
+    def gather(self, train_seconds: float) -> dict[str, float]:
         """Sum over ranks and divide by the wall time of training on this one; rates of 0 if nothing was trained."""
         from accelerate.utils import gather_object
 

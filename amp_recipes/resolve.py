@@ -8,10 +8,12 @@ import os
 from typing import Any
 
 from accelerate import PartialState
+from accelerate.utils import gather_object
 from transformers import PretrainedConfig
 
 from amp_recipes.batching import total_windows, warmup_steps
 from amp_recipes.checkpointing import require_checkpointing
+from amp_recipes.errors import InputError
 from amp_recipes.levers import CheckpointingPolicy, Levers, RunArguments, TextArguments, parse_checkpointing
 from amp_recipes.models import load_config, load_tokenizer, position_limit, resolve_max_length
 from amp_recipes.precision import MixedPrecision, launcher_command, resolve_mixed_precision, stated_by_accelerate
@@ -91,6 +93,23 @@ class TextRun:
         }
 
 
+def require_agreement(facts: dict[str, Any]) -> None:
+    """Refuse ranks that are about to train different things, say because one of them reached the Hub and another did not.
+
+    Raises
+    ------
+    InputError
+        Naming what they differ in.
+    """
+    by_rank = gather_object([facts])
+    differing = [name for name in facts if any(other[name] != by_rank[0][name] for other in by_rank)]
+    if differing:
+        raise InputError(
+            f"the processes of this run differ in {', '.join(differing)}; give them the same files and flags, and name model "
+            "and data instead of leaving them to what each finds"
+        )
+
+
 def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> TextRun:
     """Settle precision, lengths, batches and steps.
 
@@ -130,6 +149,7 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
         "seed": run.seed,
         "windows": windows,
     }
+    require_agreement({**facts, "model": text.model_name_or_path, "micro-batch size": micro_batch_size})
     if startup.resume_from is not None:
         check_checkpoint(startup.resume_from, facts)
     return TextRun(

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "find_checkpoint",
     "is_due",
     "prepare_output_dir",
+    "read_facts",
     "save_checkpoint",
 ]
 
@@ -62,7 +63,10 @@ class Progress:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Set every field; a missing or unknown one raises."""
-        for name, value in dataclasses.asdict(Progress(**state)).items():
+        names = {field.name for field in dataclasses.fields(self)}
+        if set(state) != names:
+            raise ValueError(f"progress with the fields {sorted(state)}, expected {sorted(names)}")
+        for name, value in state.items():
             setattr(self, name, value)
 
     def window_done(self, loss: Any, *, skipped: bool) -> None:
@@ -94,11 +98,18 @@ def checkpoints(output_dir: Path) -> list[Path]:
     found = [
         path for path in output_dir.glob("*_*") if CHECKPOINT_PATTERN.fullmatch(path.name) and (path / FACTS_NAME).is_file()
     ]
-    return sorted(found, key=lambda path: _facts(path)["windows_done"])
+    return sorted(found, key=lambda path: read_facts(path)["windows_done"])
 
 
-def _facts(path: Path) -> dict[str, Any]:
-    return json.loads((path / FACTS_NAME).read_text(encoding="utf-8"))
+def read_facts(path: Path) -> dict[str, Any]:
+    """Read what a checkpoint says of itself: the facts of its run, `windows_done`, and the record's `epochs` so far."""
+    try:
+        facts = json.loads((path / FACTS_NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        facts = None
+    if not isinstance(facts, dict) or "windows_done" not in facts:
+        raise InputError(f"{path}: its {FACTS_NAME} is not that of a checkpoint of these recipes; remove or rename the folder")
+    return facts
 
 
 def find_checkpoint(output_dir: str, asked: str | None) -> Path | None:
@@ -134,7 +145,7 @@ def check_checkpoint(path: Path, facts: Mapping[str, Any]) -> None:
     InputError
         One line for each fact that differs.
     """
-    saved = _facts(path)
+    saved = read_facts(path)
     raise_on = [
         f"{path}: made with {name} {saved.get(name)!r}, this run has {value!r}; "
         f"start again without --resume_from_checkpoint, or give the same {name}"
@@ -184,7 +195,8 @@ def clear_output_dir(output_dir: str, *, resuming: bool) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for found in path.glob("*_*"):
         leftover = found.name.endswith(".tmp")  # of a run that was killed while it wrote
-        if found.is_dir() and CHECKPOINT_PATTERN.fullmatch(found.name.removesuffix(".tmp")) and (leftover or not resuming):
+        is_ours = leftover or (not resuming and (found / FACTS_NAME).is_file())  # another's folder may have the name
+        if found.is_dir() and CHECKPOINT_PATTERN.fullmatch(found.name.removesuffix(".tmp")) and is_ours:
             shutil.rmtree(found)
 
 
@@ -193,13 +205,16 @@ def is_due(checkpointing_steps: str | None, windows_done: int) -> bool:
     return checkpointing_steps not in (None, "epoch") and windows_done % int(str(checkpointing_steps)) == 0
 
 
-def save_checkpoint(accelerator: Any, output_dir: str, name: str, facts: Mapping[str, Any], progress: Progress) -> Path:
+def save_checkpoint(
+    accelerator: Any, output_dir: str, name: str, facts: Mapping[str, Any], progress: Progress, epochs: Sequence[Any]
+) -> Path:
     """Save the whole training state as `output_dir/name`, written aside and renamed: what has the name is whole."""
     target = Path(output_dir) / name
     aside = target.with_name(target.name + ".tmp")
     accelerator.save_state(str(aside), safe_serialization=True)
+    accelerator.wait_for_everyone()  # each rank writes its random state into the folder; none may do so after the rename
     if accelerator.is_main_process:
-        write_json(aside / FACTS_NAME, {**facts, "windows_done": progress.windows_done})
+        write_json(aside / FACTS_NAME, {**facts, "windows_done": progress.windows_done, "epochs": epochs})
         if target.exists():
             shutil.rmtree(target)
         aside.replace(target)

@@ -31,6 +31,8 @@ class Startup:
         Lines to print: which defaults were taken and how to choose otherwise, what will be replaced.
     resume_from : Path or None
         The checkpoint folder to go on from.
+    goes_on : bool
+        Whether that checkpoint lies in the output folder, whose other checkpoints then belong to the same run.
     hub : {"reachable", "unreachable", "not asked"}
         What the one question gave.
     """
@@ -38,6 +40,7 @@ class Startup:
     arguments: Arguments
     notices: tuple[str, ...]
     resume_from: Path | None
+    goes_on: bool
     hub: str
 
 
@@ -69,16 +72,15 @@ def start_text_recipe(
     run: RunArguments = arguments.groups[1]
     check_task_name(text.task_name)
     resume_from = find_checkpoint(run.output_dir, run.resume_from_checkpoint)
-    replaced = prepare_output_dir(
-        run.output_dir, recipe=recipe, overwrite=run.overwrite_output_dir, resuming=resume_from is not None
-    )
+    goes_on = resume_from is not None and resume_from.absolute().parent.resolve() == Path(run.output_dir).resolve()
+    replaced = prepare_output_dir(run.output_dir, recipe=recipe, overwrite=run.overwrite_output_dir, resuming=goes_on)
     hub = "not asked"
     if _needs_hub(text):
         hub = "reachable" if reachable() else "unreachable"
-    if hub != "reachable" and not text.trust_remote_code:
+    if hub == "unreachable" or (hub == "not asked" and not text.trust_remote_code):  # code of a local model may lie there
         work_offline()
     arguments, choice = _fill_defaults(arguments, read, presets, hub == "reachable")
-    return Startup(arguments, tuple(line for line in (choice, replaced) if line), resume_from, hub)
+    return Startup(arguments, tuple(line for line in (choice, replaced) if line), resume_from, goes_on, hub)
 
 
 def _needs_hub(text: TextArguments) -> bool:
@@ -113,4 +115,7 @@ def _fill_defaults(
     else:
         text = dataclasses.replace(text, task_name=HUB_TASK if hub else REVIEWS)
         line = f"Using task {text.task_name}; choose with --task_name or --train_file"
-    return dataclasses.replace(arguments, groups=(*arguments.groups[:2], text)), line
+    filled_in = "task_name" if has_model else "model_name_or_path"
+    return dataclasses.replace(
+        arguments, groups=(*arguments.groups[:2], text), sources=arguments.sources | {filled_in: "preset"}
+    ), line

@@ -205,14 +205,19 @@ def load_glue(task_name: str, load_dataset: Callable[..., Any]) -> TextData:
     InputError
         If neither the Hub nor the cache gives it.
     """
+    from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HfHubHTTPError
+
     task = GLUE[task_name]
+    # its bases are OSError and the error of whatever HTTP library the hub's client uses; ValueError: not in the cache
+    unavailable = (*HfHubHTTPError.__bases__, DatasetsError, ValueError)
     try:
         table = load_dataset("nyu-mll/glue", task_name)
-    except (OSError, ValueError) as error:  # ConnectionError and FileNotFoundError are OSErrors; ValueError: not in the cache
+    except unavailable as error:
         raise InputError(
             f"--task_name {task_name}: neither the Hub nor its cache gives nyu-mll/glue ({_one_line(error)}); give "
             f"--train_file and --validation_file, or train on the embedded data with --task_name {REVIEWS}"
-        ) from None
+        ) from error
 
     def split(name: str) -> TextSplit:
         rows = table[name]
@@ -225,7 +230,7 @@ def load_glue(task_name: str, load_dataset: Callable[..., Any]) -> TextData:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def load_files(text: TextArguments) -> TextData:

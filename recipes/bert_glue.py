@@ -39,7 +39,7 @@ with exit_on_input_error():
     DATA = load_text_data(TEXT, RUN.seed)
 
 import torch
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator
 from accelerate.utils import send_to_device, set_seed
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -51,20 +51,19 @@ from amp_recipes.memory import peak_memory, reset_peak_memory
 from amp_recipes.metrics import GlueMetric, primary_metric
 from amp_recipes.models import load_classifier, tokenize
 from amp_recipes.optim import build_optimizer, build_scheduler
-from amp_recipes.precision import build_accelerator, describe_hardware, loss_scale
+from amp_recipes.precision import build_accelerator, describe_hardware, loss_scale, start_state
 from amp_recipes.records import Record, Throughput, environment
 from amp_recipes.resolve import resolve_text_run
-from amp_recipes.resume import Progress, clear_output_dir, is_due, save_checkpoint
+from amp_recipes.resume import Progress, clear_output_dir, is_due, read_facts, save_checkpoint
 from amp_recipes.windows import PadToLongest, WindowDataset, evaluation_loader, window_loader
 
 
 def main() -> None:
     """Resolve, build, loop, evaluate, record."""
-    state = PartialState()
-    show_progress = quiet_libraries(state.is_main_process)
-
     # Resolve: what can be refused is refused here, before weights are loaded and before anything is written
     with exit_on_input_error():
+        state = start_state()
+        show_progress = quiet_libraries(state.is_main_process)
         resolved = resolve_text_run(STARTUP, DATA, state)
     record = Record.begin(RECIPE, STARTUP.arguments, resolved.describe(), DATA.describe())
     record.sources["mixed_precision"] = resolved.precision.source
@@ -76,7 +75,7 @@ def main() -> None:
         if line:
             accelerator.print(line)
     if accelerator.is_main_process:
-        clear_output_dir(RUN.output_dir, resuming=STARTUP.resume_from is not None)
+        clear_output_dir(RUN.output_dir, resuming=STARTUP.goes_on)
         record.write(RUN.output_dir)
     accelerator.wait_for_everyone()
 
@@ -99,6 +98,7 @@ def main() -> None:
     accelerator.register_for_checkpointing(progress, scheduler)
     if STARTUP.resume_from is not None:
         accelerator.load_state(str(STARTUP.resume_from))
+        record.epochs = read_facts(STARTUP.resume_from)["epochs"]
     if resolved.trackers:
         accelerator.init_trackers(RECIPE, config=record.flat_arguments())
     pad = PadToLongest(resolved.tokenizer, LEVERS.pad_to_multiple_of, resolved.position_limit)
@@ -155,7 +155,7 @@ def main() -> None:
                     accelerator.log({k: v for k, v in values.items() if v is not None}, step=progress.windows_done)
                 if is_due(RUN.checkpointing_steps, progress.windows_done):
                     name = f"step_{progress.windows_done}"
-                    save_checkpoint(accelerator, RUN.output_dir, name, resolved.facts, progress)
+                    save_checkpoint(accelerator, RUN.output_dir, name, resolved.facts, progress, record.epochs)
             train_loss = progress.mean_loss(accelerator)
 
         # Evaluate
@@ -168,7 +168,7 @@ def main() -> None:
             accelerator.log(values, step=progress.windows_done)
         progress.epoch_done()
         if RUN.checkpointing_steps == "epoch":
-            save_checkpoint(accelerator, RUN.output_dir, f"epoch_{epoch}", resolved.facts, progress)
+            save_checkpoint(accelerator, RUN.output_dir, f"epoch_{epoch}", resolved.facts, progress, record.epochs)
         if progress.windows_done >= resolved.windows:
             break
 
@@ -178,7 +178,7 @@ def main() -> None:
         if accelerator.is_main_process:
             unwrapped.save_pretrained(RUN.output_dir)
             resolved.tokenizer.save_pretrained(RUN.output_dir)
-    totals = throughput.gather(accelerator, record.seconds.get("train", 0.0))
+    totals = throughput.gather(record.seconds.get("train", 0.0))
     record.finish(progress, totals, peak_memory(accelerator.device), primary_metric(DATA.metric))
     if accelerator.is_main_process:
         record.write(RUN.output_dir)

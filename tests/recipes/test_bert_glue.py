@@ -140,6 +140,7 @@ def test_a_resumed_run_ends_with_the_very_same_weights(run_recipe, tiny_bert, re
     assert resumed.exit_code == 0, resumed.err
     assert largest_difference(whole.weights(), resumed.weights()) == 0
     assert whole.record["result"]["metrics"] == resumed.record["result"]["metrics"]
+    assert [epoch["epoch"] for epoch in resumed.record["epochs"]] == [0, 1]
     assert whole.record["result"]["optimizer_steps"] == resumed.record["result"]["optimizer_steps"]
 
 
@@ -152,6 +153,7 @@ def test_latest_and_epoch_checkpoints(run_recipe, tiny_bert, review_files, tmp_p
     assert again.exit_code == 0, again.err
     assert again.record["resolved"]["resumed_from"].endswith("epoch_1")
     assert largest_difference(weights, again.weights()) == 0  # nothing was left to train
+    assert again.record["result"]["metrics"]["validation"].keys() == {"accuracy", "f1"}
     refused = run_recipe(*common)
     assert refused.exit_code == 2
     assert "--resume_from_checkpoint latest" in refused.err
@@ -220,8 +222,9 @@ def test_regression(run_recipe, tiny_bert, tmp_path):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     files = ["--train_file", tmp_path / "train.jsonl", "--validation_file", tmp_path / "dev.jsonl"]
     outcome = run_recipe(
-        "--model_name_or_path", tiny_bert, "--ignore_mismatched_sizes", *files, *FAST, "--num_train_epochs", 10
-    )
+        "--model_name_or_path", tiny_bert, "--ignore_mismatched_sizes", *files, *FAST, "--num_train_epochs", 30,
+        "--learning_rate", "1e-2",
+    )  # fmt: skip
     assert outcome.exit_code == 0, outcome.err
     metrics = outcome.record["result"]["metrics"]["validation"]
     assert metrics["pearson"] > 0.9

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from amp_recipes import resolve as resolve_module
 from amp_recipes.arguments import read_arguments
 from amp_recipes.errors import InputError
 from amp_recipes.levers import Levers, RunArguments, TextArguments
-from amp_recipes.resolve import resolve_text_run
+from amp_recipes.resolve import require_agreement, resolve_text_run
 from amp_recipes.startup import Startup
 from amp_recipes.tasks import TextData, TextSplit
 
@@ -26,7 +27,7 @@ class FakeState:
 def resolve(folder, *flags: str, processes: int = 1, device: str = "cpu"):
     argv = ["--model_name_or_path", str(folder), "--mixed_precision", "no", *flags]
     arguments = read_arguments((Levers, RunArguments, TextArguments), argv)
-    return resolve_text_run(Startup(arguments, (), None, "not asked"), DATA, FakeState(processes, device))
+    return resolve_text_run(Startup(arguments, (), None, False, "not asked"), DATA, FakeState(processes, device))
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,10 @@ def test_the_checkpoint_facts_tell_runs_apart(tiny_bert):
 def test_refusals_come_through(tiny_bert):
     with pytest.raises(InputError, match="positions"):
         resolve(tiny_bert, "--max_length", "1000")
+
+
+def test_ranks_that_differ_are_refused(monkeypatch):
+    monkeypatch.setattr(resolve_module, "gather_object", lambda mine: [*mine, {"seed": 1, "model": "other"}])
+    with pytest.raises(InputError, match="differ in model;"):
+        require_agreement({"seed": 1, "model": "this"})
+    require_agreement({"seed": 1, "model": "other"})
