@@ -1,22 +1,21 @@
-"""A user's own text files: read, find the columns, refuse what can't be trained on, turn labels into ids. No torch."""
+"""A user's own text files: read, find the columns, refuse what can't be trained on. No torch."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import numbers
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from amp_recipes.arguments import nearest
 from amp_recipes.errors import InputError
+from amp_recipes.labels import NOT_FINITE, NUMBER, SAY_TEXTS, faults, is_missing, some
 
-__all__ = ["Columns", "Examples", "encode_labels", "read_examples"]
+__all__ = ["Columns", "Examples", "read_examples"]
 
 TAB_SUFFIXES = (".tsv", ".txt")
 SUFFIXES = (".csv", *TAB_SUFFIXES, ".json", ".jsonl", ".ndjson", ".parquet")
@@ -29,15 +28,8 @@ PAIR_NAMES |= {"#1 string": "#2 string", "text": "text_pair", "text_a": "text_b"
 # id, idx, #1 ID, old_index, __index_level_0__, pairID; not "paid" or "covid"
 ID_NAME = re.compile(r"(?i:(^|[^a-z])(id|ids|idx|index|guid|uuid|uid|qid)\d*($|[^a-z]))|[a-z]I[Dd]$")
 NEAR_CONSTANT = 0.1  # fewer distinct values than this share of the rows: a genre, not a text (MNLI's premises: 0.3)
-NUMBER = re.compile(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)  # 15 digits: what a float holds exactly
-NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
-HALF_PAIR = re.compile(r"[\ud800-\udfff]")  # of surrogates, as JSON may spell them; tokenizers fail on one
 OBJECT_A_LINE = re.compile(r"\s*\{[^\n]*\}\s*\n\s*\{")
-PROBLEM_TYPES = ("regression", "single_label_classification")
-SAY_TEXTS = "say --text_column NAME [--text_pair_column NAME]"
-SHOWN = 5  # so many lines or labels are named in a problem, and the rest counted
 TextColumns = tuple[str, str | None]
-Labels = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -75,10 +67,6 @@ class _Table(NamedTuple):
     def listed(self) -> str:
         names = ", ".join(repr(name if len(name) <= 60 else name[:60] + "...") for name in self.names)
         return f"its columns are {names}{' (the first line, taken as header)' if self.has_header else ''}"
-
-
-def _some(values: Sequence[Any]) -> str:
-    return ", ".join(map(str, values[:SHOWN])) + (f", ... ({len(values)} in all)" if len(values) > SHOWN else "")
 
 
 def _decode(data: bytes, path: Path) -> str:
@@ -121,7 +109,7 @@ def _read_delimited(text: str, path: Path, has_tabs: bool) -> _Table:
     ragged = [line for line, row in numbered if len(row) < width or (len(row) > width and not has_tabs)]
     if ragged:
         advice = "here a text holds no tab and no line break" if has_tabs else 'put a text with the separator in it in "..."'
-        raise InputError(f"{path} line {_some(ragged)}: not the {width} fields that the first line has; {advice}")
+        raise InputError(f"{path} line {some(ragged)}: not the {width} fields that the first line has; {advice}")
     # CoLA as distributed has no header, but source, 0 or 1, its author's mark (*, ?, ?*, ...), sentence
     if all(len(row) == 4 and row[1] in ("0", "1") and not row[2].strip(" *?") for row in rows):
         return _Table(path, ["0", "1", "2", "3"], rows, lines, "line", has_header=False)
@@ -156,7 +144,7 @@ def _read_json(text: str, path: Path) -> _Table:
         places = list(range(1, len(rows) + 1))
     wrong = [place for place, row in zip(places, rows, strict=True) if not isinstance(row, dict)]
     if wrong:
-        raise InputError(f'{path} {unit} {_some(wrong)}: not an object; write each row as {{"text": "...", "label": ...}}')
+        raise InputError(f'{path} {unit} {some(wrong)}: not an object; write each row as {{"text": "...", "label": ...}}')
     names = list(dict.fromkeys(name for row in rows for name in row))
     return _Table(path, names, [[row.get(name) for name in names] for row in rows], places, unit)
 
@@ -187,19 +175,15 @@ def _read_table(path: Path) -> _Table:
         table = _read_json(text, path) if "json" in suffix else _read_delimited(text, path, suffix in TAB_SUFFIXES)
     repeated = sorted({name for name in table.names if table.names.count(name) > 1})
     if repeated:
-        raise InputError(f"{path}: several columns are called {_some(repeated)}; give each its own name")
+        raise InputError(f"{path}: several columns are called {some(repeated)}; give each its own name")
     if not table.rows:
         raise InputError(f"{path}: no rows{' after the header line' if table.has_header else ''}; give some")
     return table
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value or (isinstance(value, str) and not value.strip())
-
-
 def _may_be_text(name: str, values: Sequence[Any]) -> bool:
     """Whether a column of no known name looks like sentences: strings, not all numbers, no id, not near-constant."""
-    present = [value for value in values if not _is_missing(value)]
+    present = [value for value in values if not is_missing(value)]
     if ID_NAME.search(name) or name.lower() in LABEL_NAMES or not all(isinstance(value, str) for value in present):
         return False
     is_varied = len(set(present)) > max(1, NEAR_CONSTANT * len(present))
@@ -243,28 +227,6 @@ def _find_columns(table: _Table, text: str | None, pair: str | None, label: str 
     if problems or label is None:
         raise InputError(*problems)
     return Columns(*_find_texts(table, label, text, pair, expect_pair), label)
-
-
-def _fault(value: Any, kind: str) -> str | None:
-    """Return what is wrong with a value as a "text" or a "label"."""
-    if _is_missing(value):
-        return f"no {kind}; fill it in or remove the row"
-    if kind == "text":
-        is_text = isinstance(value, str) and not HALF_PAIR.search(value)
-        return None if is_text else f"not Unicode text; mend it, or {SAY_TEXTS}"
-    if not isinstance(value, (str, numbers.Real)):
-        return f"a {type(value).__name__} as label; give each row one word or number"
-    is_finite = abs(_number(value) or 0) <= sys.float_info.max  # false for a whole number of 400 digits, too
-    return None if is_finite else "a label that is not finite; give a finite number"
-
-
-def _faults(what: str, values: Sequence[Any], kind: str, places: Sequence[int], unit: str) -> list[str]:
-    """Return one problem for each kind of fault, with its places."""
-    found: dict[str, list[int]] = {}
-    for value, place in zip(values, places, strict=False):  # no values: no second sentence
-        if fault := _fault(value, kind):
-            found.setdefault(fault, []).append(place)
-    return [f"{what}, {unit} {_some(where)}: {fault}" for fault, where in found.items()]
 
 
 def _numbers_if_all(cells: list[str]) -> list[Any]:
@@ -312,89 +274,9 @@ def read_examples(
     if table.path.suffix.lower() in (".csv", *TAB_SUFFIXES):
         labels = _numbers_if_all(labels)
     where, about = (table.places, table.unit), f"{table.path} column"
-    problems = _faults(f"{about} {columns.text!r}", texts, "text", *where)
-    problems += _faults(f"{about} {columns.text_pair!r}", pairs or [], "text", *where)
-    problems += _faults(f"{about} {columns.label!r}", labels, "label", *where)
+    problems = faults(f"{about} {columns.text!r}", texts, "text", *where)
+    problems += faults(f"{about} {columns.text_pair!r}", pairs or [], "text", *where)
+    problems += faults(f"{about} {columns.label!r}", labels, "label", *where)
     if problems:
         raise InputError(*problems)
     return Examples(texts, pairs, labels), columns
-
-
-def _number(label: Any) -> float | None:
-    """Return the number that a label is or spells, None for a word."""
-    if isinstance(label, str):
-        return float(label) if NUMBER.fullmatch(label.strip()) else None
-    return int(label) if isinstance(label, numbers.Integral) else float(label)
-
-
-def _class_name(label: Any) -> str:
-    number = _number(label)
-    if number is None or isinstance(label, bool):
-        return str(label).strip()
-    return str(int(number)) if number == int(number) else repr(number)
-
-
-def _classes(train: Labels, known_names: Sequence[str], may_mix: bool) -> tuple[tuple[str, ...], Callable[[Any], int]]:
-    """Return the class names in order, and the function from a label to its id (-1 if it has none)."""
-    known = {"false": 0, "true": 1} if len(known_names) == 2 else {}
-    known |= {str(i): i for i in range(len(known_names))} | {name.lower(): i for i, name in enumerate(known_names)}
-    if all(_class_name(label).lower() in known for label in train):
-        return tuple(known_names), lambda label: known.get(_class_name(label).lower(), -1)
-    found = {_class_name(label): _number(label) for label in train}
-    words = sorted(name for name, number in found.items() if number is None)
-    if words and len(words) < len(found) and not may_mix:
-        advice = "mend them, or say --problem_type single_label_classification without --task_name to train on both"
-        raise InputError(f"the training labels (--train_file) mix numbers with words ({_some(words)}): {advice}")
-    names = sorted(found) if words else sorted(found, key=lambda name: found[name] or 0)
-    ids = {name: i for i, name in enumerate(names)}
-    return tuple(names), lambda label: ids.get(_class_name(label), -1)
-
-
-def encode_labels(
-    train: Labels, evaluations: Mapping[str, Labels], *, known_names: Sequence[str] = (), problem_type: str | None = None
-) -> tuple[tuple[str, ...], list[Any], dict[str, list[Any]]]:
-    """Turn raw labels into (names, training ids, ids of each evaluation), or for regression into ((), floats, floats).
-
-    The classes are `known_names` if the training labels are all among them, by name regardless of case or by index; else
-    numbers in their order, or words sorted. 1, 1.0 and "1" are one class; True and False are words in that order. Words among
-    numbers, which a stray "N/A" in a column of scores would be, are refused unless `problem_type` says that they are classes.
-
-    Parameters
-    ----------
-    train, evaluations : sequence of str, int, float or bool
-    known_names : sequence of str
-        In the order of their ids, where the task defines them.
-    problem_type : str, optional
-        One of `PROBLEM_TYPES`; None: regression if all training labels are numbers and any label of any set is not whole.
-
-    Raises
-    ------
-    InputError
-        One class only, a label that training lacks, a word in a regression, a label that is missing, nested or not finite.
-    """
-    if problem_type not in (None, *PROBLEM_TYPES):
-        raise InputError(f"--problem_type {problem_type}: not supported; say {' or '.join(PROBLEM_TYPES)}")
-    sets = {"the training labels (--train_file)": train, **{f"the {name} labels": ls for name, ls in evaluations.items()}}
-    problems = [p for what, ls in sets.items() for p in _faults(what, ls, "label", range(1, len(ls) + 1), "example")]
-    if problems:
-        raise InputError(*problems)
-    is_fractional = any(number is not None and number != int(number) for ls in sets.values() for number in map(_number, ls))
-    if problem_type == "regression" or (problem_type is None and is_fractional and None not in map(_number, train)):
-        words = {what: sorted({repr(label) for label in ls if _number(label) is None}) for what, ls in sets.items()}
-        problems = [f"{what} include {_some(ws)}; regression needs numbers: mend them" for what, ws in words.items() if ws]
-        if problems:
-            raise InputError(*problems)
-        targets = {name: [float(_number(label) or 0) for label in labels] for name, labels in evaluations.items()}
-        return (), [float(_number(label) or 0) for label in train], targets
-    label_names, to_id = _classes(train, known_names, may_mix=problem_type is not None and not known_names)
-    train_ids = [to_id(label) for label in train]
-    classes = set(train_ids)
-    trained = _some([label_names[i] for i in sorted(classes)])
-    if len(classes) < 2:
-        raise InputError(f"the training labels (--train_file) have one class only ({trained}); give two or more")
-    evaluation_ids = {name: [to_id(label) for label in labels] for name, labels in evaluations.items()}
-    unknown = {name: sorted({repr(label) for label in ls if to_id(label) not in classes}) for name, ls in evaluations.items()}
-    problems = [f"the {n} labels include {_some(ls)}, training only {trained}; mend them" for n, ls in unknown.items() if ls]
-    if problems:
-        raise InputError(*problems)
-    return label_names, train_ids, evaluation_ids

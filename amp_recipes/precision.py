@@ -1,26 +1,18 @@
 """Every dtype decision: which mixed precision, who decided it, the Accelerator that carries it, and the loss scale.
 
-Two traps of accelerate 1.15 are closed here. It trains fp32 without a word when fp16 is asked for on a CPU, so the scaler and
-autocast are set before `prepare`. And `accelerate launch` without a config tells the script `no`, just as if the user had
-said it, so the launcher's own command line is asked whether anybody did.
+accelerate 1.15 trains fp32 without a word when fp16 is asked for on a CPU; here the scaler and autocast are set before
+`prepare`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import torch
-from accelerate import Accelerator, PartialState
-from accelerate.commands.config.config_args import (
-    default_json_config_file,
-    default_yaml_config_file,
-    load_config_from_file,
-)
+from accelerate import Accelerator
 from accelerate.utils import GradientAccumulationPlugin, GradScalerKwargs
 
 from amp_recipes.errors import InputError
@@ -34,11 +26,7 @@ __all__ = [
     "describe_hardware",
     "loss_scale",
     "resolve_mixed_precision",
-    "start_state",
-    "stated_by_accelerate",
 ]
-
-ACCELERATE_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,92 +54,6 @@ def cpu_has_native_bf16(capabilities: Mapping[str, Any] | None = None) -> bool:
     return any(found.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16", "sve_bf16"))
 
 
-def stated_by_accelerate(environ: Mapping[str, str], launcher: Sequence[str]) -> tuple[str, str] | None:
-    """Return what the accelerate config or environment says about mixed precision, and which of them; None if neither does.
-
-    `accelerate launch` always sets ACCELERATE_MIXED_PRECISION, to "no" when nobody said anything. So a "no" counts only
-    if the launch command has the flag, a config file is in force, or no `accelerate launch` stands above this process.
-
-    Parameters
-    ----------
-    environ : mapping
-        The environment variables.
-    launcher : sequence of str
-        The command line of the parent process, empty if it can't be read.
-    """
-    value = environ.get(ACCELERATE_VARIABLE)
-    if not value:
-        return None
-    position = _launch_position(launcher)
-    if position is None:
-        return value, "accelerate environment"
-    flags = _launch_flags(launcher[position:])
-    if "mixed_precision" in flags:
-        return value, "accelerate launch"
-    config_file = flags.get("config_file") or _default_config_file()
-    if os.path.isfile(config_file) and load_config_from_file(config_file).mixed_precision is not None:
-        return value, "accelerate config"
-    return None if value == "no" else (value, "accelerate environment")
-
-
-def _launch_position(command: Sequence[str]) -> int | None:
-    """Return where in a command line `accelerate launch`, in any of its spellings, is followed by its flags."""
-    for position, word in enumerate(command):
-        name = os.path.basename(word)
-        if name in ("accelerate-launch", "accelerate.commands.launch") or word.endswith("accelerate/commands/launch.py"):
-            return position + 1
-        if word == "launch" and any("accelerate" in os.path.basename(earlier) for earlier in command[:position]):
-            return position + 1
-    return None
-
-
-def _launch_flags(options: Sequence[str]) -> dict[str, str]:
-    """Return the flags of `accelerate launch` itself, those before the script, dashes as underscores."""
-    own = list(itertools.takewhile(lambda word: not word.endswith(".py"), options))
-    flags = {}
-    for word, following in itertools.pairwise([*own, ""]):
-        if word.startswith("--"):
-            name, _, value = word[2:].partition("=")
-            flags[name.replace("-", "_")] = value or following
-    return flags
-
-
-def _default_config_file() -> str:
-    return default_yaml_config_file if os.path.isfile(default_yaml_config_file) else default_json_config_file
-
-
-def start_state(environ: Mapping[str, str] | None = None) -> PartialState:
-    """Join the processes of this run, on CPUs where there is no accelerator.
-
-    Without `cpu=True`, accelerate 1.15 leaves processes that torchrun started on a machine without GPUs unjoined: each trains
-    alone, believes to be rank 0, and writes over the others' output.
-
-    Raises
-    ------
-    InputError
-        If this process still counts fewer processes than were started.
-    """
-    environ = os.environ if environ is None else environ
-    asked_for_cpu = environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "true", "yes", "y", "on", "t")
-    started = int(environ.get("WORLD_SIZE", "1"))
-    alone_on_cpu = started > 1 and not torch.accelerator.is_available()
-    state = PartialState(cpu=asked_for_cpu or alone_on_cpu)
-    if state.num_processes != started:
-        raise InputError(
-            f"{started} processes were started and accelerate joined {state.num_processes}: they would train apart and write "
-            "over each other; launch with a config of configs/accelerate, or on CPUs with ACCELERATE_USE_CPU=true torchrun"
-        )
-    return state
-
-
-def launcher_command() -> list[str]:
-    """Return the command line of the process that started this one; empty where the system does not show it."""
-    try:
-        return psutil.Process(os.getppid()).cmdline()
-    except psutil.Error:
-        return []
-
-
 def choose_mixed_precision(device: torch.device) -> str:
     """Choose by hardware: real bf16, else fp16 on a GPU; on a CPU bf16 only if it is native."""
     if device.type == "cuda":
@@ -176,7 +78,7 @@ def resolve_mixed_precision(
     device : torch.device
         Where training will run.
     stated : tuple of str or None
-        See `stated_by_accelerate`.
+        See `amp_recipes.launcher.stated_by_accelerate`.
 
     Raises
     ------

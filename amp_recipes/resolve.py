@@ -14,9 +14,10 @@ from transformers import PretrainedConfig
 from amp_recipes.batching import total_windows, warmup_steps
 from amp_recipes.checkpointing import require_checkpointing
 from amp_recipes.errors import InputError
+from amp_recipes.launcher import find_launcher, stated_by_accelerate
 from amp_recipes.levers import CheckpointingPolicy, Levers, RunArguments, TextArguments, parse_checkpointing
 from amp_recipes.models import load_config, load_tokenizer, position_limit, resolve_max_length
-from amp_recipes.precision import MixedPrecision, launcher_command, resolve_mixed_precision, stated_by_accelerate
+from amp_recipes.precision import MixedPrecision, resolve_mixed_precision
 from amp_recipes.resume import check_checkpoint
 from amp_recipes.startup import Startup
 from amp_recipes.tasks import TextData
@@ -127,7 +128,7 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
         levers,
         startup.arguments.sources["mixed_precision"],
         state.device,
-        stated=stated_by_accelerate(os.environ, launcher_command()),
+        stated=stated_by_accelerate(os.environ, find_launcher()),
     )
     trackers = resolve_trackers(run)
     config = load_config(text, data)

@@ -16,8 +16,9 @@ import numpy as np
 
 from amp_recipes.arguments import nearest
 from amp_recipes.errors import InputError
+from amp_recipes.labels import encode_labels
 from amp_recipes.levers import TextArguments
-from amp_recipes.local_files import Examples, encode_labels, read_examples
+from amp_recipes.local_files import Examples, read_examples
 
 __all__ = ["GLUE", "REVIEWS", "Task", "TextData", "TextSplit", "embedded_is_installed", "load_text_data"]
 

@@ -41,17 +41,17 @@ with exit_on_input_error():
 import torch
 from accelerate import Accelerator
 from accelerate.utils import send_to_device, set_seed
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from amp_recipes.batching import epoch_windows
 from amp_recipes.checkpointing import apply_checkpointing
 from amp_recipes.console import quiet_libraries
+from amp_recipes.launcher import start_state
 from amp_recipes.memory import peak_memory, reset_peak_memory
 from amp_recipes.metrics import GlueMetric, primary_metric
 from amp_recipes.models import load_classifier, tokenize
 from amp_recipes.optim import build_optimizer, build_scheduler
-from amp_recipes.precision import build_accelerator, describe_hardware, loss_scale, start_state
+from amp_recipes.precision import build_accelerator, describe_hardware, loss_scale
 from amp_recipes.records import Record, Throughput, environment
 from amp_recipes.resolve import resolve_text_run
 from amp_recipes.resume import Progress, clear_output_dir, is_due, read_facts, save_checkpoint
@@ -160,7 +160,10 @@ def main() -> None:
 
         # Evaluate
         with record.phase("evaluate"):
-            metrics = {name: evaluate(accelerator, model, loader) for name, loader in evaluations.items()}
+            metrics = {
+                name: evaluate(accelerator, model, tqdm(loader, f"evaluate {name}", disable=not show_progress))
+                for name, loader in evaluations.items()
+            }
         record.add_epoch(epoch, metrics, train_loss=train_loss, learning_rate=scheduler.get_last_lr()[0])
         accelerator.print(record.epoch_line())
         if resolved.trackers:
@@ -187,19 +190,19 @@ def main() -> None:
 
 
 @torch.no_grad()
-def evaluate(accelerator: Accelerator, model: torch.nn.Module, loader: DataLoader) -> dict[str, float]:
+def evaluate(accelerator: Accelerator, model: torch.nn.Module, batches: tqdm) -> dict[str, float]:
     """Score one held-out set; each example counts once, over however many ranks."""
     model.eval()
     metric = GlueMetric(config_name=DATA.metric)
     counted = 0
-    for batch in loader:
+    for batch in batches:
         labels = batch.pop("labels")
         logits = model(**batch).logits.float()
         predictions = logits.argmax(dim=-1) if DATA.label_names else logits[:, 0]
         predictions, references = accelerator.gather_for_metrics((predictions, labels))
         metric.add_batch(predictions=predictions, references=references)
         counted += len(references)
-    expected = len(loader.dataset)
+    expected = len(batches.iterable.dataset)
     if counted != expected:  # gather_for_metrics keeps duplicates without a word when it fails
         raise RuntimeError(f"evaluated {counted} examples of {expected}: the metric would be wrong")
     return metric.compute(num_labels=len(DATA.label_names) or None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
 import datasets
 import pytest
 
+from amp_recipes.arguments import read_yaml
+from amp_recipes.records import Record
 from tests.conftest import RECIPE, ROOT, write_reviews
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -98,3 +101,17 @@ def test_the_configuration_files_named_exist():
     named = re.findall(r"configs/[a-z_/]+\.yaml", README)
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_demo_table_is_that_of_its_record():
+    content = json.loads((ROOT / "results" / "published" / "demo.json").read_text(encoding="utf-8"))
+    (table,) = re.findall(r"```text\n(.*?)\n```", README, re.DOTALL)
+    assert table == Record(**content).table()
+    assert content["status"] == "finished"
+    assert content["result"]["metrics"]["validation"]["accuracy"] >= 0.80
+    assert sum(content["seconds"].values()) < 240
+    preset = read_yaml(ROOT / "configs" / "presets" / "reviews_minilm.yaml")
+    used = {name: value for group in content["arguments"].values() for name, value in group.items()}
+    assert {
+        name: float(value) if name != "model_name_or_path" and name != "task_name" else value for name, value in preset.items()
+    } == {name: used[name] for name in preset}

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-import amp_recipes.precision as precision
 from amp_recipes.errors import InputError
 from amp_recipes.levers import Levers
 from amp_recipes.precision import (
@@ -15,12 +14,10 @@ from amp_recipes.precision import (
     cpu_has_native_bf16,
     loss_scale,
     resolve_mixed_precision,
-    stated_by_accelerate,
 )
 from tests.conftest import reset_accelerate
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-LAUNCH = ["python", "/venv/bin/accelerate", "launch"]
 
 
 @pytest.fixture(autouse=True)
@@ -28,42 +25,6 @@ def fresh_accelerate():
     reset_accelerate()
     yield
     reset_accelerate()
-
-
-@pytest.fixture(autouse=True)
-def no_default_config(monkeypatch, tmp_path):
-    monkeypatch.setattr(precision, "default_yaml_config_file", str(tmp_path / "none.yaml"))
-    monkeypatch.setattr(precision, "default_json_config_file", str(tmp_path / "none.json"))
-
-
-@pytest.mark.parametrize(
-    ("value", "launcher", "expected"),
-    [
-        (None, [], None),
-        ("bf16", [], ("bf16", "accelerate environment")),
-        ("no", ["bash"], ("no", "accelerate environment")),
-        ("no", [*LAUNCH, "recipes/bert_glue.py"], None),  # the launcher's own default, which nobody said
-        ("no", [*LAUNCH, "recipes/bert_glue.py", "--mixed_precision", "no"], None),  # the script's flag, not the launcher's
-        ("no", [*LAUNCH, "--mixed_precision", "no", "train.py"], ("no", "accelerate launch")),
-        ("fp16", [*LAUNCH, "--mixed-precision=fp16", "train.py"], ("fp16", "accelerate launch")),
-        ("no", ["python", "-m", "accelerate.commands.launch", "train.py"], None),
-        ("no", ["/venv/bin/accelerate-launch", "--mixed_precision=no", "train.py"], ("no", "accelerate launch")),
-        ("no", ["python", "-m", "accelerate.commands.accelerate_cli", "launch", "train.py"], None),
-    ],
-)
-def test_what_accelerate_says(value, launcher, expected):
-    environ = {} if value is None else {"ACCELERATE_MIXED_PRECISION": value}
-    assert stated_by_accelerate(environ, launcher) == expected
-
-
-@pytest.mark.parametrize(("line", "expected"), [('mixed_precision: "no"\n', ("no", "accelerate config")), ("", None)])
-@pytest.mark.parametrize("how", ["flag", "default"])
-def test_a_config_file_counts_if_it_says_something(tmp_path, monkeypatch, line, expected, how):
-    path = tmp_path / "config.yaml"
-    path.write_text(f'compute_environment: LOCAL_MACHINE\ndistributed_type: "NO"\nnum_processes: 1\nuse_cpu: true\n{line}')
-    monkeypatch.setattr(precision, "default_yaml_config_file", str(path) if how == "default" else str(tmp_path / "none"))
-    flags = ["--config_file", str(path)] if how == "flag" else []
-    assert stated_by_accelerate({"ACCELERATE_MIXED_PRECISION": "no"}, [*LAUNCH, *flags, "train.py"]) == expected
 
 
 def test_a_flag_beats_accelerate_and_accelerate_beats_the_hardware():
