@@ -119,6 +119,8 @@ def main() -> None:
 
     # Loop
     for epoch in range(progress.epoch, RUN.num_train_epochs):
+        if progress.windows_done >= resolved.windows and progress.window == 0:
+            break  # max_train_steps ended it with the epoch before
         windows = epoch_windows(
             lengths, LEVERS.global_batch_size, seed=RUN.seed, epoch=epoch, group_by_length=LEVERS.group_by_length
         )
@@ -172,8 +174,6 @@ def main() -> None:
         progress.epoch_done()
         if RUN.checkpointing_steps == "epoch":
             save_checkpoint(accelerator, RUN.output_dir, f"epoch_{epoch}", resolved.facts, progress, record.epochs)
-        if progress.windows_done >= resolved.windows:
-            break
 
     # Record
     with record.phase("save"):

@@ -162,6 +162,17 @@ def test_latest_and_epoch_checkpoints(run_recipe, tiny_bert, review_files, tmp_p
     assert largest_difference(weights, fresh.weights()) == 0
 
 
+def test_max_train_steps_ends_the_run_and_its_schedule_also_when_resumed(run_recipe, tiny_bert, review_files):
+    common = ["--model_name_or_path", tiny_bert, *review_files, "--global_batch_size", 10, "--num_train_epochs", 5]
+    common += ["--max_train_steps", 7, "--checkpointing_steps", "epoch"]
+    outcome = run_recipe(*common)
+    assert outcome.record["result"]["optimizer_steps"] == 7
+    assert [epoch["epoch"] for epoch in outcome.record["epochs"]] == [0, 1]
+    assert outcome.record["epochs"][-1]["learning_rate"] == pytest.approx(0, abs=1e-12)
+    again = run_recipe(*common, "--resume_from_checkpoint", "latest")
+    assert [epoch["epoch"] for epoch in again.record["epochs"]] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("change", "fact"),
     [
