@@ -151,7 +151,7 @@ class Record:
             ("examples", ", ".join(f"{split['examples']} {name}" for name, split in self.data["splits"].items())),
             (
                 "window",
-                f"{resolved['global_batch_size']} examples = {resolved['world_size']} device(s) x at most "
+                f"{resolved['global_batch_size']} examples: {resolved['world_size']} device(s), each "
                 f"{resolved['micro_batches_per_window']} micro-batch(es) of at most {resolved['micro_batch_size']}",
             ),
             ("optimizer steps", f"{resolved['windows']}, {resolved['warmup_steps']} of them warm-up"),
@@ -210,8 +210,9 @@ class Record:
         write_json(Path(output_dir) / RECORD_NAME, dataclasses.asdict(self))
 
 
-def _metrics_text(metrics: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+def _metrics_text(metrics: Mapping[str, float | None]) -> str:
+    # None: not a number, as read back from JSON
+    return ", ".join(f"{name} {'nan' if value is None else f'{value:.4f}'}" for name, value in metrics.items())
 
 
 @dataclasses.dataclass
