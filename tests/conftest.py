@@ -9,6 +9,7 @@ import os
 import random
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,17 @@ def review_files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("reviews")
     train, validation = write_reviews(folder / "train.csv", 50, 0), write_reviews(folder / "dev.csv", 20, 1)
     return ["--train_file", str(train), "--validation_file", str(validation)]
+
+
+def problems_of(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[str, ...]:
+    """The problems of the `InputError` that a call raises, each one line."""
+    from amp_recipes.errors import InputError
+
+    with pytest.raises(InputError) as caught:
+        call(*arguments, **options)
+    problems = caught.value.problems
+    assert all("\n" not in problem for problem in problems)
+    return problems
 
 
 @dataclasses.dataclass

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,19 +10,12 @@ from hypothesis import strategies as st
 
 from amp_recipes.errors import InputError
 from amp_recipes.labels import encode_labels, faults, is_missing, some
+from tests.conftest import problems_of
 
 word = st.text(st.characters(categories=["L"]), min_size=1, max_size=8).filter(
     lambda w: w.lower() not in ("nan", "inf", "infinity")
 )
 whole_number = st.integers(-(10**15) + 1, 10**15 - 1)
-
-
-def problems_of(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[str, ...]:
-    with pytest.raises(InputError) as caught:
-        call(*arguments, **options)
-    problems = caught.value.problems
-    assert all("\n" not in problem for problem in problems)
-    return problems
 
 
 @pytest.mark.parametrize(

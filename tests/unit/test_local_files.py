@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amp_recipes.errors import InputError
 from amp_recipes.labels import encode_labels
 from amp_recipes.local_files import Columns, Examples, read_examples
+from tests.conftest import problems_of
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_real_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the real data sets are not at {SHARED}")
@@ -61,14 +61,6 @@ def write_rows(path: Path, columns: dict[str, list[Any]]) -> Path:
     else:
         path.write_bytes(json.dumps(rows, ensure_ascii=False).encode())
     return path
-
-
-def problems_of(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[str, ...]:
-    with pytest.raises(InputError) as caught:
-        call(*arguments, **options)
-    problems = caught.value.problems
-    assert all("\n" not in problem for problem in problems)
-    return problems
 
 
 def refusal(path: Path, **options: Any) -> str:
