@@ -175,7 +175,7 @@ def test_the_announcement_says_what_was_asked_and_what_follows(record):
     assert lines["mixed_precision"] == "bf16  (flag)"
     assert lines["device"] == "A Fine GPU"
     assert lines["examples"] == "50 train, 20 validation"
-    assert "32 examples = 2 device(s) x at most 4" in lines["window"]
+    assert "32 examples: 2 device(s), each 4 micro-batch(es) of at most 5" in lines["window"]
     assert lines["optimizer steps"] == "77, 8 of them warm-up"
     assert "learning_rate" not in lines  # a default is not announced
 
