@@ -162,7 +162,7 @@ def tokenize(split: TextSplit, tokenizer: Any, max_length: int, *, description: 
     key = hashlib.sha256(
         json.dumps(
             [
-                split.fingerprint(),
+                split.fingerprint,
                 _tokenizer_identity(tokenizer),
                 max_length,
                 transformers.__version__,

@@ -143,7 +143,7 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
         "dtype": levers.dtype,
         "world size": state.num_processes,
         "model type": config.model_type,
-        "training data": data.train.fingerprint(),
+        "training data": data.train.fingerprint,
         "max length": max_length,
         "global batch size": levers.global_batch_size,
         "grouping by length": levers.group_by_length,

@@ -6,6 +6,7 @@ Everything that can be wrong with data is found here, before a model is loaded.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
@@ -90,8 +91,9 @@ class TextSplit:
         pairs = None if self.text_pairs is None else [self.text_pairs[i] for i in indices]
         return TextSplit([self.texts[i] for i in indices], pairs, [self.labels[i] for i in indices])
 
+    @functools.cached_property
     def fingerprint(self) -> str:
-        """Return a SHA-256 over texts and labels in order: the same for the same content, wherever it came from."""
+        """A SHA-256 over texts and labels in order: the same for the same content, wherever it came from."""
         digest = hashlib.sha256()
         for column in (self.texts, self.text_pairs or (), self.labels):
             for value in column:
@@ -135,7 +137,7 @@ class TextData:
             "origin": self.origin,
             "metric": self.metric,
             "label_names": list(self.label_names),
-            "splits": {n: {"examples": len(s), "sha256": s.fingerprint()} for n, s in splits.items()},
+            "splits": {n: {"examples": len(s), "sha256": s.fingerprint} for n, s in splits.items()},
         }
 
 

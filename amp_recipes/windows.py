@@ -163,5 +163,6 @@ def window_loader(dataset: WindowDataset, *, workers: int, pin_memory: bool) -> 
 
 def evaluation_loader(examples: Any, batch_size: int, pad: Callable[..., Any], *, workers: int, pin_memory: bool) -> DataLoader:
     """Load held-out examples, longest first: little padding, and a batch that is too large fails at once."""
-    order = sorted(range(len(examples)), key=lambda index: -len(examples[index]["input_ids"]))
+    lengths = [len(ids) for ids in examples["input_ids"]]
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     return _loader(examples.select(order), workers, pin_memory, batch_size=batch_size, collate_fn=pad)

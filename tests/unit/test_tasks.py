@@ -165,12 +165,12 @@ SPLIT = TextSplit(["a", "b"], ["c", "d"], [0, 1])
     ],
 )
 def test_a_fingerprint_changes_with_content_and_order(changed):
-    assert SPLIT.fingerprint() != changed.fingerprint()
+    assert SPLIT.fingerprint != changed.fingerprint
 
 
 def test_a_fingerprint_stays_with_the_content():
-    assert SPLIT.fingerprint() == SPLIT.take([0, 1]).fingerprint() == TextSplit(["a", "b"], ["c", "d"], [0, 1]).fingerprint()
-    assert len(TextSplit(["ä\ud800"], None, [0]).fingerprint()) == 64  # half a surrogate pair, as broken JSON gives
+    assert SPLIT.fingerprint == SPLIT.take([0, 1]).fingerprint == TextSplit(["a", "b"], ["c", "d"], [0, 1]).fingerprint
+    assert len(TextSplit(["ä\ud800"], None, [0]).fingerprint) == 64  # half a surrogate pair, as broken JSON gives
 
 
 def test_a_description_is_for_the_record():
@@ -178,7 +178,7 @@ def test_a_description_is_for_the_record():
     assert found["task_name"] == found["metric"] == "qnli"
     assert found["label_names"] == ["entailment", "not_entailment"]
     assert {name: split["examples"] for name, split in found["splits"].items()} == {"train": 12, "validation": 4}
-    assert found["splits"]["train"]["sha256"] == sampled(1).train.fingerprint()
+    assert found["splits"]["train"]["sha256"] == sampled(1).train.fingerprint
 
 
 def test_a_subsample_of_one_class_is_refused():
@@ -319,7 +319,7 @@ def test_no_movie_and_no_text_is_on_both_sides(reviews, table):
 
 
 def test_reviews_are_the_same_on_every_machine(reviews):
-    assert reviews.train.fingerprint() == "f61a1a4674a2362209f085c745a6b31d6eb95e5baf892cd888d8befc90c4fed6"
+    assert reviews.train.fingerprint == "f61a1a4674a2362209f085c745a6b31d6eb95e5baf892cd888d8befc90c4fed6"
 
 
 def test_missing_reviews_name_the_command_that_mends_it(monkeypatch):
