@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PretrainedConfig, PreTrainedModel
 
 from amp_recipes.errors import InputError
@@ -218,5 +219,5 @@ def load_classifier(text: TextArguments, levers: Levers, config: PretrainedConfi
             ignore_mismatched_sizes=text.ignore_mismatched_sizes,
             **options,
         )
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         raise InputError(f"--model_name_or_path {text.model_name_or_path}: {' '.join(str(error).split())[:300]}") from None

@@ -74,10 +74,6 @@ def main() -> None:
     for line in (*STARTUP.notices, record.announcement(), resolved.precision.note):
         if line:
             accelerator.print(line)
-    if accelerator.is_main_process:
-        clear_output_dir(RUN.output_dir, resuming=STARTUP.goes_on)
-        record.write(RUN.output_dir)
-    accelerator.wait_for_everyone()
 
     # Build
     with record.phase("tokenize"), accelerator.main_process_first():
@@ -91,6 +87,11 @@ def main() -> None:
         model = load_classifier(TEXT, LEVERS, resolved.config)
         checkpointed = apply_checkpointing(model, resolved.checkpointing)
         set_seed(RUN.seed, device_specific=True)  # ... and dropout is not
+    # nothing is written before the weights are there: a model that does not load leaves an earlier result as it was
+    if accelerator.is_main_process:
+        clear_output_dir(RUN.output_dir, resuming=STARTUP.goes_on)
+        record.write(RUN.output_dir)
+    accelerator.wait_for_everyone()
     progress = Progress()
     optimizer = build_optimizer(model, RUN)
     scheduler = build_scheduler(optimizer, RUN, total=resolved.windows, warmup=resolved.warmup, progress=progress)

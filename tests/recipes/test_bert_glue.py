@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import datasets
@@ -293,6 +294,22 @@ def test_the_embedded_default_is_announced(run_recipe):
     assert "--model_name_or_path" in outcome.out.splitlines()[0]
     assert outcome.record["sources"]["learning_rate"] == "preset"
     assert outcome.record["resolved"]["hub"] == "unreachable"
+
+
+def test_weights_that_do_not_load_leave_an_earlier_result_alone(run_recipe, tiny_bert, review_files, tmp_path):
+    common = ["--model_name_or_path", tiny_bert, *review_files, "--max_train_steps", 1, "--checkpointing_steps", 1]
+    first = run_recipe(*common)
+    assert first.exit_code == 0, first.err
+    before = {path: path.read_bytes() for path in first.output_dir.rglob("*") if path.is_file()}
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_bert, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    refused = run_recipe("--model_name_or_path", broken, *common[2:], "--overwrite_output_dir")
+    assert refused.exit_code == 2
+    (line,) = refused.err.strip().splitlines()
+    assert str(broken) in line
+    assert {path: path.read_bytes() for path in first.output_dir.rglob("*") if path.is_file()} == before
 
 
 BAD_FLAGS = [
