@@ -18,7 +18,15 @@ from amp_recipes.errors import InputError
 from amp_recipes.levers import Levers, TextArguments
 from amp_recipes.tasks import INSTALL_EMBEDDED, TextData, TextSplit, embedded_model
 
-__all__ = ["load_classifier", "load_config", "load_tokenizer", "position_limit", "resolve_max_length", "tokenize"]
+__all__ = [
+    "load_classifier",
+    "load_config",
+    "load_tokenizer",
+    "position_limit",
+    "require_room_for_text",
+    "resolve_max_length",
+    "tokenize",
+]
 
 DEFAULT_MAX_LENGTH = 128
 # these count positions from padding_idx + 1, so that many of the embedding's rows hold no token
@@ -135,9 +143,11 @@ def load_tokenizer(text: TextArguments, config: PretrainedConfig) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(name, config=config, trust_remote_code=text.trust_remote_code)
     except (OSError, ValueError) as error:
         raise InputError(f"--model_name_or_path {name}: no tokenizer: {' '.join(str(error).split())[:300]}") from None
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):  # transformers 5 makes an empty one where the files are missing
+        raise InputError(f"--model_name_or_path {name}: the folder has no tokenizer; save the model's own beside it")
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    if config.pad_token_id is None:
+    if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = tokenizer.pad_token_id
     # padding in the collator is meant; the advice to pad while tokenizing is for those who pad everything alike
     tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
@@ -147,6 +157,19 @@ def load_tokenizer(text: TextArguments, config: PretrainedConfig) -> Any:
 def cache_directory() -> Path:
     """Return where tokenized data is kept: `$AMP_RECIPES_CACHE`, or `~/.cache/amp-recipes`."""
     return Path(os.environ.get("AMP_RECIPES_CACHE") or Path.home() / ".cache" / "amp-recipes")
+
+
+def require_room_for_text(max_length: int, tokenizer: Any, *, pair: bool) -> None:
+    """Refuse a length that the special tokens alone fill: below it tokenizers do not cut at all.
+
+    Raises
+    ------
+    InputError
+        Naming the smallest length that leaves a token for each sentence.
+    """
+    least = tokenizer.num_special_tokens_to_add(pair=pair) + (2 if pair else 1)
+    if max_length < least:
+        raise InputError(f"--max_length {max_length}: leaves no room for text beside the special tokens; say at least {least}")
 
 
 def tokenize(split: TextSplit, tokenizer: Any, max_length: int, *, description: str) -> datasets.Dataset:

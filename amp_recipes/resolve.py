@@ -16,7 +16,7 @@ from amp_recipes.checkpointing import require_checkpointing
 from amp_recipes.errors import InputError
 from amp_recipes.launcher import find_launcher, stated_by_accelerate
 from amp_recipes.levers import CheckpointingPolicy, Levers, RunArguments, TextArguments, parse_checkpointing
-from amp_recipes.models import load_config, load_tokenizer, position_limit, resolve_max_length
+from amp_recipes.models import load_config, load_tokenizer, position_limit, require_room_for_text, resolve_max_length
 from amp_recipes.precision import MixedPrecision, resolve_mixed_precision
 from amp_recipes.resume import check_checkpoint
 from amp_recipes.startup import Startup
@@ -134,9 +134,12 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
     config = load_config(text, data)
     require_checkpointing(config, policy)
     max_length = resolve_max_length(text, config)
+    tokenizer = load_tokenizer(text, config)
+    require_room_for_text(max_length, tokenizer, pair=data.train.text_pairs is not None)
     share = math.ceil(levers.global_batch_size / state.num_processes)
     micro_batch_size = min(levers.micro_batch_size or share, share)
     windows = total_windows(len(data.train), levers.global_batch_size, run.num_train_epochs, run.max_train_steps)
+    warmup = warmup_steps(windows, run.warmup_ratio, run.num_warmup_steps)
     on_gpu = state.device.type not in ("cpu", "mps")
     facts = {
         "mixed precision": precision.value,
@@ -148,7 +151,14 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
         "global batch size": levers.global_batch_size,
         "grouping by length": levers.group_by_length,
         "seed": run.seed,
-        "windows": windows,
+        "windows (train_file, num_train_epochs, max_train_steps)": windows,
+        "learning_rate": run.learning_rate,
+        "weight_decay": run.weight_decay,
+        "lr_scheduler_type": run.lr_scheduler_type,
+        "warm-up": warmup,
+        "max_grad_norm": run.max_grad_norm,
+        "dropout": text.dropout,
+        "scaler settings": levers.scaler_settings(),
     }
     require_agreement({**facts, "model": text.model_name_or_path, "micro-batch size": micro_batch_size})
     if startup.resume_from is not None:
@@ -158,13 +168,13 @@ def resolve_text_run(startup: Startup, data: TextData, state: PartialState) -> T
         checkpointing=policy,
         trackers=trackers,
         config=config,
-        tokenizer=load_tokenizer(text, config),
+        tokenizer=tokenizer,
         max_length=max_length,
         position_limit=position_limit(config),
         micro_batch_size=micro_batch_size,
         micro_batches=math.ceil(share / micro_batch_size),
         windows=windows,
-        warmup=warmup_steps(windows, run.warmup_ratio, run.num_warmup_steps),
+        warmup=warmup,
         workers=(GPU_WORKERS if on_gpu else 0) if run.dataloader_num_workers is None else run.dataloader_num_workers,
         pin_memory=state.device.type == "cuda",
         hub=startup.hub,

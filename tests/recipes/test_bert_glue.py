@@ -181,6 +181,10 @@ def test_max_train_steps_ends_the_run_and_its_schedule_also_when_resumed(run_rec
         (["--global_batch_size", "20"], "global batch size"),
         (["--num_train_epochs", "3"], "windows"),
         (["--seed", "1"], "seed"),
+        (["--learning_rate", "1e-3"], "learning_rate"),
+        (["--weight_decay", "0.5"], "weight_decay"),
+        (["--dropout", "0"], "dropout"),
+        (["--lr_scheduler_type", "cosine"], "lr_scheduler_type"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(run_recipe, tiny_bert, review_files, tmp_path, change, fact):

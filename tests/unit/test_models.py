@@ -11,7 +11,15 @@ from transformers import AutoConfig
 import amp_recipes.models as models
 from amp_recipes.errors import InputError
 from amp_recipes.levers import Levers, TextArguments
-from amp_recipes.models import load_classifier, load_config, load_tokenizer, position_limit, resolve_max_length, tokenize
+from amp_recipes.models import (
+    load_classifier,
+    load_config,
+    load_tokenizer,
+    position_limit,
+    require_room_for_text,
+    resolve_max_length,
+    tokenize,
+)
 from amp_recipes.tasks import TextData, TextSplit
 from tests.conftest import FAMILIES, tiny_config
 
@@ -181,3 +189,21 @@ def test_a_model_without_a_padding_token_pads_with_its_end_token(tiny_models):
     config.pad_token_id = None
     assert load_tokenizer(text, config).pad_token is not None
     assert config.pad_token_id is not None
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tiny_bert, tmp_path):
+    """transformers 5 makes an empty tokenizer there, under which every word is the same unknown one."""
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(tiny_bert / name, tmp_path / name)
+    text = arguments(tmp_path)
+    with pytest.raises(InputError, match="no tokenizer"):
+        load_tokenizer(text, load_config(text, DATA))
+
+
+@pytest.mark.parametrize(("pair", "least"), [(False, 3), (True, 5)])
+def test_a_length_that_special_tokens_fill_is_refused(tiny_bert, pair, least):
+    text = arguments(tiny_bert)
+    tokenizer = load_tokenizer(text, load_config(text, DATA))
+    require_room_for_text(least, tokenizer, pair=pair)
+    with pytest.raises(InputError, match=rf"--max_length {least - 1}.*at least {least}"):
+        require_room_for_text(least - 1, tokenizer, pair=pair)
