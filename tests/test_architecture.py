@@ -14,7 +14,19 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "amp_recipes"
 MODULES = sorted(path for path in PACKAGE.glob("*.py") if path.name not in ("__init__.py", "__main__.py"))
 RECIPES = sorted((ROOT / "recipes").glob("*.py"))
-TORCH_FREE = {"errors", "arguments", "levers", "batching", "records", "resume", "hub", "startup", "tasks", "local_files"}
+TORCH_FREE = {
+    "errors",
+    "arguments",
+    "levers",
+    "batching",
+    "records",
+    "resume",
+    "hub",
+    "startup",
+    "tasks",
+    "labels",
+    "local_files",
+}
 
 
 def names_imported(path: Path) -> set[str]:

@@ -69,7 +69,7 @@ def test_without_the_hub_the_default_is_embedded():
     hub = Hub(False)
     found, levers, run, text = start(hub=hub)
     assert (text.model_name_or_path, text.task_name) == ("embedded", "reviews")
-    assert (run.learning_rate, text.max_length, levers.pad_to_multiple_of) == (1.5e-4, 48, 1)  # of reviews_minilm.yaml
+    assert (run.learning_rate, text.max_length, levers.pad_to_multiple_of) == (1e-4, 48, 1)  # of reviews_minilm.yaml
     assert found.hub == "unreachable"
     assert hub.asked == 1
     assert is_offline()

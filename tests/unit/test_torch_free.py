@@ -7,7 +7,7 @@ import sys
 
 from tests.conftest import ROOT
 
-LIGHT = ["errors", "arguments", "levers", "batching", "records", "resume", "hub", "startup", "tasks", "local_files"]
+LIGHT = ["errors", "arguments", "levers", "batching", "records", "resume", "hub", "startup", "tasks", "labels", "local_files"]
 HEAVY = ["torch", "transformers", "datasets", "accelerate", "evaluate", "pandas"]
 PROGRAM = f"""
 import importlib, sys
